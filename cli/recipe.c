@@ -145,6 +145,9 @@ static shoal_status_t check_used(const cli_model_options_t *options) {
       {o->last_factor != 0, "--last-factor", ends, schedule, "linear, cosine and wsd have it"},
       {o->lr_schedule_steps != 0, "--lr-schedule-steps", limited, schedule,
        "linear, cosine, wsd and one_cycle have it: --lr-schedule"}};
+  if (o->clip_before && o->clip_norm == 0 && o->clip_max == 0)
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give the limit: --clip-norm 1",
+                            "--clip-before has no effect without --clip-norm or --clip-max");
   const bool mixed = o->group.count > 0;  // whose parameters may have another optimizer
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     if (!rows[i].given || is_one_of(rows[i].of, rows[i].users)) continue;
@@ -190,6 +193,7 @@ shoal_status_t cli_recipe_make(const cli_model_options_t *options, shoal_arena_t
                       .curve = o->curve},
       .training = {.clip_norm = o->clip_norm,
                    .clip_max = o->clip_max,
+                   .clip_before = o->clip_before,
                    .average = o->average,
                    .loss_scale = o->loss_scale},
       .groups = groups,

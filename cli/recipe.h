@@ -11,6 +11,7 @@ typedef struct cli_recipe_options {
   double last_factor, gamma;
   int64_t warmup, lr_schedule_steps, decay_every, decay_steps;
   int nesterov;  // shoal_switch_t
+  bool clip_before;
   shoal_words_t group, freeze;
 } cli_recipe_options_t;
 
@@ -28,6 +29,8 @@ extern const char *const cli_switch[];  // names of shoal_switch_t
       ROW(type, REAL, beta2, NULL, "decay of the second moment", .positive = true),                \
       ROW(type, REAL, clip_norm, NULL, "largest norm of all gradients", .positive = true),         \
       ROW(type, REAL, clip_max, NULL, "largest element of gradients", .positive = true),           \
+      ROW(type, BOOL, clip_before, NULL,                                                           \
+          "each rank clips its own gradients, before ranks sum them"),                             \
       ROW(type, STRING, lr_schedule, NULL,                                                         \
           "how the rate changes: constant, linear, cosine, step, one_cycle, wsd",                  \
           .argument = "NAME"),                                                                     \

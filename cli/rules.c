@@ -65,6 +65,9 @@ static shoal_status_t print_case(printer_t *p, const shoal_op_t *op, const char 
       fprintf(p->out, "    composite: in parts, along any dim\n");
     else if (rule->way_count == 0)
       fprintf(p->out, "    whole only%s%s\n", rule->note ? ": " : "", rule->note ? rule->note : "");
+    if (op->claimed)
+      fprintf(p->out, "    claimed, where gradients are clipped before they are summed: %s\n",
+              op->claimed);
     fprintf(p->out, "    (%s: %s)\n", origin, rule->key);
   }
   return NULL;

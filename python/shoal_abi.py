@@ -86,8 +86,8 @@ Op._fields_ = [("name", c_char_p), ("doc", c_char_p), ("input_count", c_int32), 
                ("output_count", c_int32), ("outputs", POINTER(c_char_p)), ("variadic", c_bool), ("optional", c_int32),
                ("output_number", OUTPUT_NUMBER), ("random", c_bool), ("bounds", c_bool), ("sparse", c_bool),
                ("constrains", c_char_p), ("any_dtype", c_bool), ("jumps", c_bool), ("window", c_char_p), ("spare", c_char_p),
-               ("uncut", c_char_p), ("nan", c_char_p), ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)),
-               ("complete", COMPLETE),
+               ("summands", c_char_p), ("claimed", c_char_p), ("sums_summands", c_bool), ("uncut", c_char_p),
+               ("nan", c_char_p), ("attr_count", c_int32), ("attrs", POINTER(AttrSchema)), ("complete", COMPLETE),
                ("infer", INFER), ("index_count", INDEX_COUNT), ("gradient", GRADIENT),
                ("decompose", DECOMPOSE), ("cost", COST), ("workspace", WORKSPACE), ("overwrite_count", c_int32),
                ("overwrites", POINTER(c_int32)), ("kernel", KERNEL), ("cases", POINTER(c_char_p)), ("user_data", c_void_p)]
@@ -102,8 +102,8 @@ class ModelOptions(Structure):
 
 
 class Training(Structure):
-    _fields_ = [("clip_norm", c_double), ("clip_max", c_double), ("average", c_double), ("loss_scale", c_double),
-                ("scale_growth", c_double), ("scale_backoff", c_double), ("scale_interval", c_int64),
+    _fields_ = [("clip_norm", c_double), ("clip_max", c_double), ("average", c_double), ("clip_before", c_bool),
+                ("loss_scale", c_double), ("scale_growth", c_double), ("scale_backoff", c_double), ("scale_interval", c_int64),
                 ("no_loss_scale", c_bool), ("only", c_char_p), ("name", c_char_p)]
 
 

@@ -70,6 +70,7 @@ RECIPES = {
     "-": [],
     "clip norm": ["--clip-norm", "0.1"],
     "clip max": ["--clip-max", "0.01"],
+    "clip before": ["--clip-norm", "0.1", "--clip-before"],
     "average": ["--average", "0.9"],
     "buckets": ["--decide", "sync * bucket=1K"],
     "sync each": ["--decide", "sync * each"],
@@ -121,6 +122,12 @@ REFUSALS = [
         ("ranks", "schedule", "micro"),
         r"has one stage and one batch, which leave nothing to schedule",
     ),
+    (
+        "what is clipped before the sum is exchanged once",
+        ("strategy", "micro", "recipe"),
+        r"is exchanged in every micro-batch \(sync each\), and clipped before ranks sum it",
+    ),
+    ("stages clip in other numbers of summands", (), r"have \d+ and \d+ ranks with a summand of them"),
     ("too few layers for the stages", (), r"layers or blocks in a row, which are too few for \d+ stages"),
 ]
 # Least shares: of pairs that are covered, of rows that pass, of pairs of a model and a strategy.

@@ -48,6 +48,7 @@ row communication.num_communicators 'not a setting'
 key communication.fp16 '--compress f16' 'all_reduce +f16' explain mlp -n 2 --strategy data
 key communication.fp16_scale '--compress f16:128' 'dtype=f16 scale=128' explain mlp -n 2 --strategy data --why fc1/weight
 key communication.clip_after_allreduce '--clip-norm 1' 'update/.*sqrt' explain mlp -n 2 --strategy data
+says '--clip-before' '^approximate: gradients are clipped before 2 ranks sum them' explain mlp -n 2 --strategy data --clip-norm 1
 row communication.gradients_reduce_method 'not a setting'
 key pipeline.num_stages '--mesh pipe=2' 'mesh pipe1' explain mlp -n 2
 key pipeline.num_micro_batch '--mesh data=2,micro=4' 'micro \{a:0' explain mlp -n 2

@@ -193,6 +193,18 @@ struct shoal_op {
   // The INT attribute whose value an input with an index_count may hold besides: "no index" (a
   // label that is ignored). Test data and rule discovery draw it, where the input's type holds it.
   const char *spare;
+  // Of ops on the summands of a gradient, which are what each rank along the data axes of a plan
+  // has of it before they are summed (`clip_before` in optimize.h): the INT attribute that says how
+  // many there are. It is 1 on one device; a plan writes how many ranks there are. NULL: none.
+  const char *summands;
+  // A way, as rules print it, that a plan uses for the node along those axes, and nothing else
+  // uses: it is *claimed*, because it does not give what one device computes, so that discovery
+  // cannot find it. A plan that uses it is approximate (shoal_plan_approximate), and a check takes
+  // the node's output from the ranks (prove.h): its rows must add up to what one device has. NULL:
+  // none.
+  const char *claimed;
+  // Adds up summands, the rows of its first input: its output is the gradient that they are of.
+  bool sums_summands;
   // In words, for the reader: which dims of its operands no way cuts, and why. NULL: each dim of
   // two elements or more can be cut.
   const char *uncut;

@@ -31,6 +31,13 @@ typedef struct shoal_training {
   double clip_max;   // the same for the largest absolute value of an element
   double average;    // decay of a moving average of each parameter, the state "name#average", which
                      // starts as the parameter after its first update
+  // Clips before ranks sum their gradients, not behind: each of the n ranks along the axes `data`
+  // and `node` of a plan scales its own part of the sum down, by its own norm, to at most limit /
+  // n. Where ranks have equally many rows, each clips the mean gradient of its rows to the limit,
+  // and these are averaged. What other axes cut counts with all its parts. A plan with several such
+  // ranks computes something else than one device does, and says so (shoal_plan_approximate). On
+  // one of them it is the same as clipping behind.
+  bool clip_before;
   // A dynamic loss scale. The loss is multiplied by the f32 state "loss_scale", which starts as
   // `loss_scale`, before gradients are taken, and the gradients are divided by it. A step whose
   // gradients are not all finite leaves parameters, moments and averages as they were, and

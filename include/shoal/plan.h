@@ -114,8 +114,9 @@ SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_explain_schedules(const shoal
                                                                      shoal_arena_t *arena,
                                                                      const char **out_text);
 // Lists, a line each in `arena`, where the plan does not compute what one device computes:
-// gradients that are summed over ranks in a narrower type than their own. A plan without such lines
-// is *exact*: it differs from one device by the order of sums at most.
+// gradients that are summed over ranks in a narrower type than their own, and gradients that each
+// rank clips before they are summed. A plan without such lines is *exact*: it differs from one
+// device by the order of sums at most.
 SHOAL_API SHOAL_MUST_USE shoal_status_t shoal_plan_approximate(const shoal_plan_t *plan,
                                                                shoal_arena_t *arena,
                                                                int64_t *out_count,

@@ -12,9 +12,11 @@
 //         value is moved up or down by half of eps: where large terms cancel, a single run may
 //         happen to have no error at all. Within that of the type's largest number it may be
 //         infinite
-// Integers are equal. Give AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3
-// in f64 and 1 in narrower types): at 1e-8 a gradient that is zero but for rounding becomes an
-// update of noise.
+// Integers are equal. Where each rank clips its own gradients before they are summed (clip_before
+// in optimize.h), one device cannot know the summands: they are taken from the ranks, must be what
+// each rank had and add up to what one device has, and all that follows from them is compared. Give
+// AdamW a larger eps in a model that is checked (`shoal check` takes 1e-3 in f64 and 1 in narrower
+// types): at 1e-8 a gradient that is zero but for rounding becomes an update of noise.
 #ifndef SHOAL_PROVE_H_
 #define SHOAL_PROVE_H_
 

@@ -65,6 +65,9 @@ typedef struct shoal_rule {
   const shoal_attr_value_t *attrs;  // the call's: they say what operands it has
   int32_t way_count;
   const shoal_way_t *ways;
+  const shoal_way_t *claimed;  // the way that the op's record claims (op.h), or NULL. It is not
+                               // among the others: nothing may choose it but a plan that clips
+                               // gradients before they are summed
   const char *key;   // the small call that was executed: "shoal.matmul f64[4, 5], f64[5, 7]"
   bool shipped;      // it came with the build; else it was discovered
   const char *note;  // what discovery found wrong with an op that therefore has no ways, in words

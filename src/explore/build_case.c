@@ -274,8 +274,10 @@ static bool exchanges_cast(const shoal_random_case_t *c) {
 }
 
 static void minimize(shoal_graph_t *g, shoal_value_t loss, const shoal_random_case_t *c) {
-  const shoal_training_t training = {.clip_norm = c->clipped ? 0.5 : 0,
-                                     .clip_max = c->clipped ? 0.25 : 0,
+  const bool clips = c->clipped || c->clipped_before;
+  const shoal_training_t training = {.clip_norm = clips ? 0.5 : 0,
+                                     .clip_max = clips ? 0.25 : 0,
+                                     .clip_before = c->clipped_before,
                                      .average = c->averaged ? 0.75 : 0,
                                      .loss_scale = c->scaled ? 16 : 0,
                                      .scale_interval = 2};

@@ -163,6 +163,7 @@ static void roll_training(shoal_generator_t *g) {
   g->c->clipped = shoal_chance(g, 12);
   g->c->averaged = shoal_chance(g, 12);
   g->c->scaled = shoal_chance(g, 12);
+  g->c->clipped_before = shoal_chance(g, 8);
   if (g->dtype == SHOAL_F64 && shoal_chance(g, 25))
     g->c->optimizer =
         (shoal_case_optimizer_t)(SHOAL_CASE_ADAM +

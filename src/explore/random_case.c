@@ -24,6 +24,7 @@ static const struct {
     {"processes", offsetof(shoal_random_case_t, processes)},
     {"opaque", offsetof(shoal_random_case_t, opaque)},
     {"clipped", offsetof(shoal_random_case_t, clipped)},
+    {"clipped_before", offsetof(shoal_random_case_t, clipped_before)},
     {"averaged", offsetof(shoal_random_case_t, averaged)},
     {"scaled", offsetof(shoal_random_case_t, scaled)},
 };

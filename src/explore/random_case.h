@@ -13,9 +13,9 @@
 // loss: its mean squared distance from an input t3. Without an optimizer the graph "train" only
 // computes the loss. "untrained": there are states besides that no optimizer updates. "guarded":
 // there are states that take their next value in some steps only. "clipped", "averaged", "scaled":
-// the optimizer clips gradients, averages parameters, scales the loss. "blocks=2": nodes in a row
-// share a scope, b0, b1 ..., so that they can be recomputed together. Every batch norm has running
-// statistics.
+// the optimizer clips gradients, averages parameters, scales the loss; "clipped_before": it clips
+// before ranks sum them. "blocks=2": nodes in a row share a scope, b0, b1 ..., so that they can be
+// recomputed together. Every batch norm has running statistics.
 #ifndef SHOAL_EXPLORE_RANDOM_CASE_H_
 #define SHOAL_EXPLORE_RANDOM_CASE_H_
 
@@ -72,7 +72,7 @@ typedef struct shoal_random_case {
   int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
   bool eval, untrained, guarded, processes, opaque;
-  bool clipped, averaged, scaled;  // what the optimizer does besides (shoal_training_t)
+  bool clipped, clipped_before, averaged, scaled;  // what the optimizer does besides (shoal_training_t)
   int64_t
       blocks;  // so many nodes in a row share a scope: "b0/v0", "b0/v1", "b1/v2" ...; 0: none do
   SHOAL_VEC(shoal_case_input_t) inputs;

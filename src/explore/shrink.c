@@ -278,8 +278,8 @@ static bool change_flags(shrinker_t *s, int which) {
     c.guarded = false;
   else if (which == 8 && c.blocks > 0)
     c.blocks = 0;
-  else if (which == 9 && (c.clipped || c.averaged || c.scaled))
-    c.clipped = c.averaged = c.scaled = false;
+  else if (which == 9 && (c.clipped || c.clipped_before || c.averaged || c.scaled))
+    c.clipped = c.clipped_before = c.averaged = c.scaled = false;
   else
     return false;
   return try_case(s, &c);

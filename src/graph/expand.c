@@ -1,6 +1,7 @@
 // Expansion: a copy of a model in which some nodes are replaced by their ops' decompositions.
 // Everything else is copied as it is: names, attributes, files and lines. And a decomposition
-// alone, for whoever weighs what its parts would cost.
+// alone, for whoever weighs what its parts would cost. And a copy in which ops on summands of
+// gradients are told how many there are: types follow.
 #include <string.h>
 
 #include "base/status.h"
@@ -12,6 +13,7 @@ typedef struct expand {
   int32_t
       *nodes;  // node of the source -> the last of its nodes in the copy, or -1. NULL: a node is
                // copied alone, and belongs to none
+  int64_t summands;  // how many there are of a gradient; 0: as many as the source says
   shoal_arena_t *scratch;
 } expand_t;
 
@@ -35,8 +37,24 @@ static shoal_purpose_t purpose_of(const expand_t *x, const shoal_node_t *node) {
                            .of = node->of < 0 || !x->nodes ? -1 : x->nodes[node->of]};
 }
 
+static shoal_status_t attrs_of(const expand_t *x, const shoal_node_t *node,
+                               const shoal_attr_value_t **out_attrs) {
+  const shoal_op_t *op = node->op;
+  *out_attrs = node->attrs;
+  if (!op->summands || x->summands == 0) return NULL;
+  shoal_attr_value_t *attrs =
+      shoal_arena_copy(x->scratch, node->attrs, (size_t)op->attr_count, sizeof *attrs);
+  if (!attrs) return SHOAL_OOM();
+  for (int32_t a = 0; a < op->attr_count; ++a)
+    if (strcmp(op->attrs[a].name, op->summands) == 0) attrs[a].i = x->summands;
+  *out_attrs = attrs;
+  return NULL;
+}
+
 static shoal_status_t copy_node(expand_t *x, const shoal_graph_t *from, const shoal_node_t *node,
                                 const int32_t *inputs, int32_t *outputs) {
+  const shoal_attr_value_t *attrs = NULL;
+  SHOAL_RETURN_IF_ERROR(attrs_of(x, node, &attrs));
   shoal_node_spec_t spec = {.op = node->op,
                             .name = node->name,
                             .purpose = purpose_of(x, node),
@@ -45,7 +63,7 @@ static shoal_status_t copy_node(expand_t *x, const shoal_graph_t *from, const sh
                             .recompute = node->recompute,
                             .input_count = node->input_count,
                             .inputs = inputs,
-                            .attrs = node->attrs,
+                            .attrs = attrs,
                             .file = node->file,
                             .line = node->line};
   SHOAL_RETURN_IF_ERROR(shoal_graph_append(x->to, &spec, outputs));
@@ -107,11 +125,13 @@ static shoal_status_t decompose(expand_t *x, const shoal_graph_t *from, const sh
 typedef SHOAL_VEC(int32_t) sources_t;  // by node of the copy: the node it was, or is a part of
 
 // `ids` is filled: value of the source -> value of the copy.
-static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, shoal_model_t *to,
-                                 int32_t *ids, sources_t *sources, shoal_arena_t *arena,
-                                 shoal_arena_t *scratch) {
-  expand_t x = {
-      .ids = ids, .nodes = SHOAL_NEW(scratch, int32_t, from->nodes.count), .scratch = scratch};
+static shoal_status_t copy_graph(const shoal_graph_t *from, const bool *chosen, int64_t summands,
+                                 shoal_model_t *to, int32_t *ids, sources_t *sources,
+                                 shoal_arena_t *arena, shoal_arena_t *scratch) {
+  expand_t x = {.ids = ids,
+                .nodes = SHOAL_NEW(scratch, int32_t, from->nodes.count),
+                .summands = summands,
+                .scratch = scratch};
   if (!x.nodes) return SHOAL_OOM();
   SHOAL_RETURN_IF_ERROR(shoal_model_add_graph(to, from->name, &x.to));
   for (int64_t i = 0; i < from->values.count; ++i) {
@@ -171,7 +191,7 @@ static shoal_status_t choose(const shoal_graph_t *graph, const char *const *node
 }
 
 static shoal_status_t copy_graphs(const shoal_model_t *model, const bool *const *chosen,
-                                  shoal_model_t *copy, shoal_arena_t *arena,
+                                  int64_t summands, shoal_model_t *copy, shoal_arena_t *arena,
                                   shoal_expansion_t *expansion, shoal_arena_t *scratch) {
   const int64_t count = model->graphs.count;
   expansion->sources = SHOAL_NEW(arena, const int32_t *, count);
@@ -185,19 +205,19 @@ static shoal_status_t copy_graphs(const shoal_model_t *model, const bool *const 
     int32_t *ids = SHOAL_NEW(arena, int32_t, from->values.count);
     sources_t sources = {0};
     if (!ids) return SHOAL_OOM();
-    SHOAL_RETURN_IF_ERROR(copy_graph(from, chosen[g], copy, ids, &sources, arena, scratch));
+    const bool *mine = chosen ? chosen[g] : NULL;
+    SHOAL_RETURN_IF_ERROR(copy_graph(from, mine, summands, copy, ids, &sources, arena, scratch));
     expansion->sources[g] = sources.items;
     expansion->values[g] = ids;
-    for (int64_t n = 0; g == 0 && chosen[0] && n < from->nodes.count; ++n)
-      rewritten |= chosen[0][n];
+    for (int64_t n = 0; g == 0 && mine && n < from->nodes.count; ++n) rewritten |= mine[n];
   }
   copy->init_rewritten = rewritten;
   return NULL;
 }
 
-shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model, const bool *const *chosen,
-                                        shoal_arena_t *arena, shoal_expansion_t *out_expansion,
-                                        shoal_model_t **out_model) {
+static shoal_status_t copy_model(const shoal_model_t *model, const bool *const *chosen,
+                                 int64_t summands, shoal_arena_t *arena,
+                                 shoal_expansion_t *out_expansion, shoal_model_t **out_model) {
   *out_model = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   const shoal_model_options_t options = {
@@ -206,7 +226,8 @@ shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model, const bool *
   SHOAL_RETURN_IF_ERROR(shoal_model_create(&options, &copy));
   shoal_arena_t scratch;
   shoal_arena_init(model->allocator, &scratch);
-  shoal_status_t status = copy_graphs(model, chosen, copy, arena, out_expansion, &scratch);
+  shoal_status_t status =
+      copy_graphs(model, chosen, summands, copy, arena, out_expansion, &scratch);
   shoal_arena_deinit(&scratch);
   if (status) {
     shoal_model_free(copy);
@@ -214,6 +235,22 @@ shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model, const bool *
   }
   *out_model = copy;
   return NULL;
+}
+
+shoal_status_t shoal_model_expand_nodes(const shoal_model_t *model, const bool *const *chosen,
+                                        shoal_arena_t *arena, shoal_expansion_t *out_expansion,
+                                        shoal_model_t **out_model) {
+  return copy_model(model, chosen, 0, arena, out_expansion, out_model);
+}
+
+shoal_status_t shoal_model_set_summands(const shoal_model_t *model, int64_t count,
+                                        shoal_model_t **out_model) {
+  shoal_arena_t arena;
+  shoal_expansion_t unused;
+  shoal_arena_init(model->allocator, &arena);
+  shoal_status_t status = copy_model(model, NULL, count, &arena, &unused, out_model);
+  shoal_arena_deinit(&arena);
+  return status;
 }
 
 shoal_status_t shoal_model_expand(const shoal_model_t *model, const char *graph,

@@ -146,6 +146,10 @@ SHOAL_MUST_USE shoal_status_t shoal_model_expand_nodes(const shoal_model_t *mode
                                                        shoal_arena_t *arena,
                                                        shoal_expansion_t *out_expansion,
                                                        shoal_model_t **out_model);
+// A copy of the model in which gradients have so many summands, for ops that ask (`summands` in
+// op.h): the same nodes, in the same order and by the same names, on types that follow from it.
+SHOAL_MUST_USE shoal_status_t shoal_model_set_summands(const shoal_model_t *model, int64_t count,
+                                                       shoal_model_t **out_model);
 // A model whose last graph is the decomposition of one node alone; what the node reads are its
 // inputs. Names are those that an expanded copy has. out_operands: the values of that graph that
 // are the node's inputs, then its outputs.

@@ -26,11 +26,18 @@ shoal_value_t shoal_nn_number(shoal_graph_t *graph, shoal_dtype_t dtype, double 
   return shoal_full(graph, SHOAL_SCALAR, value, dtype);
 }
 
-// A reduction over all dims.
-static shoal_value_t reduce(shoal_graph_t *graph, const char *op, shoal_value_t x) {
+// A reduction over all dims from `first` on.
+static shoal_value_t reduce_from(shoal_graph_t *graph, const char *op, int32_t first,
+                                 shoal_value_t x) {
   static const int64_t dims[SHOAL_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
-  const shoal_attr_t all[] = {shoal_attr_ints("dims", shoal_value_type(x).shape.rank, dims)};
+  const int32_t rank = shoal_value_type(x).shape.rank;
+  if (rank == first && first > 0) return x;  // of rows that are scalars
+  const shoal_attr_t all[] = {shoal_attr_ints("dims", rank - first, dims + first)};
   return apply(graph, op, 1, &x, 1, all);
+}
+
+static shoal_value_t reduce(shoal_graph_t *graph, const char *op, shoal_value_t x) {
+  return reduce_from(graph, op, 0, x);
 }
 
 // x times a scalar of a type at least as wide, rounded once.
@@ -42,6 +49,9 @@ static shoal_value_t times(shoal_graph_t *graph, shoal_value_t x, shoal_value_t 
 void shoal_nn_check_training(shoal_graph_t *graph, const shoal_training_t *training) {
   shoal_nn_check_factor(graph, "clip_norm", training->clip_norm, INFINITY);
   shoal_nn_check_factor(graph, "clip_max", training->clip_max, INFINITY);
+  if (training->clip_before && training->clip_norm == 0 && training->clip_max == 0)
+    shoal_nn_refuse_hint(graph, "give clip_norm or clip_max, too",
+                         "clip_before says when gradients are clipped, and nothing says to what");
   shoal_nn_check_factor(graph, "average", training->average, 1);
   shoal_nn_check_factor(graph, "loss_scale", training->loss_scale, INFINITY);
   if (training->loss_scale != 0 && training->no_loss_scale)
@@ -106,8 +116,17 @@ static void guard(shoal_targets_t *t, shoal_value_t scale) {
 
 // ---- clipping -----------------------------------------------------------------------------------
 
+// Where gradients are clipped before ranks sum them, t->gradients are *summands* here: tensors with
+// a row for each rank (shoal.summands), one row on one device. Norms and factors are then vectors
+// with an element for each of them.
+
 // min(1, limit / (norm + margin))
-static shoal_value_t shrink(shoal_graph_t *graph, shoal_value_t norm, double limit) {
+static shoal_value_t shrink(shoal_targets_t *t, shoal_value_t norm, double limit) {
+  shoal_graph_t *graph = t->graph;
+  if (t->recipe->training.clip_before) {
+    const shoal_attr_t attrs[] = {shoal_attr_real("limit", limit)};
+    return apply(graph, "shoal.clip_factor", 1, &norm, 1, attrs);
+  }
   const shoal_dtype_t dtype = shoal_value_type(norm).dtype;
   const shoal_value_t ratio =
       shoal_div(graph, shoal_nn_number(graph, dtype, limit), shoal_affine(graph, norm, 1, MARGIN));
@@ -117,11 +136,14 @@ static shoal_value_t shrink(shoal_graph_t *graph, shoal_value_t norm, double lim
 // Of all gradients together: the root of the sum of squares, or the largest absolute element.
 static shoal_value_t global_norm(shoal_targets_t *t, shoal_dtype_t wide, bool largest) {
   shoal_graph_t *graph = t->graph;
+  const bool rows = t->recipe->training.clip_before;
   shoal_value_t sum = {0};
   for (int32_t i = 0; i < t->count && !graph->model->error; ++i) {
     const shoal_value_t g = t->gradients[i];
-    shoal_value_t part = largest ? reduce(graph, "shoal.reduce_max", shoal_abs(graph, g))
-                                 : shoal_sum_squares(graph, g);
+    shoal_value_t part =
+        largest ? reduce_from(graph, "shoal.reduce_max", rows ? 1 : 0, shoal_abs(graph, g))
+        : rows  ? shoal_row_squares(graph, g)
+                : shoal_sum_squares(graph, g);
     part = shoal_nn_cast(graph, part, wide);
     if (i == 0) sum = part;
     if (i > 0) sum = largest ? shoal_maximum(graph, sum, part) : shoal_add(graph, sum, part);
@@ -138,7 +160,7 @@ static shoal_value_t clip(shoal_targets_t *t, shoal_dtype_t wide, shoal_value_t 
     if (limits[k] == 0) continue;
     shoal_value_t norm = global_norm(t, wide, k == 1);
     if (inverse.graph) norm = shoal_mul(t->graph, norm, inverse);
-    const shoal_value_t smaller = shrink(t->graph, norm, limits[k]);
+    const shoal_value_t smaller = shrink(t, norm, limits[k]);
     factor = factor.graph ? shoal_mul(t->graph, factor, smaller) : smaller;
   }
   return factor;
@@ -151,15 +173,20 @@ void shoal_nn_treat_gradients(shoal_targets_t *t, shoal_value_t scale) {
     if (shoal_value_type(t->gradients[i]).dtype == SHOAL_F64) wide = SHOAL_F64;
   }
   shoal_value_t inverse = {0};
+  const bool before = t->recipe->training.clip_before;
   const char *name = t->recipe->training.name;
   shoal_scope_push(graph, name ? shoal_nn_own_name(t, "gradients") : "/update/gradients");
+  for (int32_t i = 0; before && i < t->count && !graph->model->error; ++i) {
+    t->gradients[i] = apply(graph, "shoal.summands", 1, &t->gradients[i], 0, NULL);
+  }
   if (scale.graph) {
     guard(t, scale);
     inverse = shoal_reciprocal(graph, shoal_nn_cast(graph, scale, wide));
   }
   const shoal_value_t factor = clip(t, wide, inverse);
   for (int32_t i = 0; i < t->count && factor.graph && !graph->model->error; ++i) {
-    t->gradients[i] = times(graph, t->gradients[i], factor);
+    t->gradients[i] = before ? shoal_weighted_sum(graph, t->gradients[i], factor)
+                             : times(graph, t->gradients[i], factor);
   }
   shoal_scope_pop(graph);
 }

@@ -1,5 +1,5 @@
-// What a plan computes otherwise than one device would: so far, gradients that ranks sum in a type
-// that rounds more, or reaches less far, than their own.
+// What a plan computes otherwise than one device would: gradients that ranks sum in a type that
+// rounds more, or reaches less far, than their own; and gradients that each rank clips before.
 #include "base/status.h"
 #include "plan/gradients.h"
 
@@ -54,7 +54,7 @@ static shoal_status_t find_losses(const shoal_plan_t *plan, const shoal_graph_pl
 shoal_status_t shoal_plan_approximate(const shoal_plan_t *plan, shoal_arena_t *arena,
                                       int64_t *out_count, const char *const **out_lines) {
   int64_t counts[SHOAL_DTYPE_COUNT] = {0}, scaled[SHOAL_DTYPE_COUNT] = {0}, count = 0;
-  const char **lines = SHOAL_NEW(arena, const char *, SHOAL_DTYPE_COUNT);
+  const char **lines = SHOAL_NEW(arena, const char *, SHOAL_DTYPE_COUNT + 1);
   bool *lost = SHOAL_NEW(arena, bool, plan->model->states.count);
   if (!lines || !lost) return SHOAL_OOM();
   for (int64_t g = 0; g < plan->model->graphs.count && plan->world > 1; ++g)
@@ -63,6 +63,11 @@ shoal_status_t shoal_plan_approximate(const shoal_plan_t *plan, shoal_arena_t *a
     if (!lost[s]) continue;
     ++counts[plan->syncs[s].dtype];
     scaled[plan->syncs[s].dtype] += plan->syncs[s].scale_log2 != 0;
+  }
+  if (plan->summands > 1) {
+    lines[count] = shoal_arena_printf(arena, "gradients are clipped before %lld ranks sum them",
+                                      (long long)plan->summands);
+    if (!lines[count++]) return SHOAL_OOM();
   }
   for (int t = 0; t < SHOAL_DTYPE_COUNT; ++t) {
     if (counts[t] == 0) continue;

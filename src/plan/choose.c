@@ -11,6 +11,7 @@
 #include "plan/complete.h"
 #include "plan/cut.h"
 #include "plan/resolved.h"
+#include "plan/summands.h"
 
 enum { MAX_TRIES = 24 };  // item cuts tried per way: two per operand and the plain one
 
@@ -433,6 +434,23 @@ static void look_at_operands(chooser_t *c) {
   }
 }
 
+// The way that the op claims, which is no choice; whole along micro.
+static shoal_status_t claim(chooser_t *c) {
+  shoal_why_t *why = &c->why[c->slot];
+  if (c->of->decided && c->of->decided[c->slot])
+    return refuse(
+        c, c->slot,
+        SHOAL_ERROR_HINT(INVALID_ARGUMENT, "leave it out, or clip behind the sum: no clip_before",
+                         "each rank clips its own summand of a gradient there, which is its sum "
+                         "over all micro-batches"));
+  if (c->slot > 0)
+    c->choices[c->slot] = deal(c, c->rule->claimed, &why->cost);
+  else
+    why->cost = way_cost(c, &c->choices[0]);
+  why->because = SHOAL_BECAUSE_CLAIMED;
+  return NULL;
+}
+
 static shoal_status_t choose_all(chooser_t *c, shoal_arena_t *scratch) {
   const shoal_mesh_t *mesh = &c->plan->meshes[c->mesh];
   for (c->slot = 0; c->slot <= mesh->axis_count; ++c->slot) {
@@ -444,6 +462,10 @@ static shoal_status_t choose_all(chooser_t *c, shoal_arena_t *scratch) {
       continue;
     }
     look_at_operands(c);
+    if (shoal_plan_claims(c->plan, c->rule, c->mesh, c->slot)) {
+      SHOAL_RETURN_IF_ERROR(claim(c));
+      continue;
+    }
     if (is_decided(c)) {
       shoal_status_t status = obey(c, scratch, &c->choices[c->slot]);
       if (status) return refuse(c, c->slot, status);

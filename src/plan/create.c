@@ -6,6 +6,7 @@
 #include "plan/complete.h"
 #include "plan/composite.h"
 #include "plan/sparse.h"
+#include "plan/summands.h"
 
 // Parses the meshes; checks them against the world and each other.
 static shoal_status_t make_meshes(shoal_plan_t *plan) {
@@ -71,6 +72,7 @@ static int32_t stage_of(const shoal_plan_t *plan, const shoal_graph_plan_t *gp, 
 
 static shoal_status_t build(shoal_plan_t *plan, bool *const *phased) {
   SHOAL_RETURN_IF_ERROR(make_meshes(plan));
+  SHOAL_RETURN_IF_ERROR(shoal_plan_count_summands(plan));
   SHOAL_RETURN_IF_ERROR(shoal_plan_sort_ways(plan));
   SHOAL_RETURN_IF_ERROR(shoal_composites_expand(plan, phased));
   SHOAL_RETURN_IF_ERROR(shoal_intent_check(plan));
@@ -113,8 +115,12 @@ shoal_status_t shoal_plan_prepare(const shoal_model_t *model, shoal_rules_t *rul
   SHOAL_RETURN_IF_ERROR(shoal_model_status(model));
   shoal_plan_t *plan = allocator.alloc(allocator.self, sizeof *plan);
   if (!plan) return SHOAL_OOM();
-  *plan = (shoal_plan_t){
-      .allocator = allocator, .original = model, .model = model, .rules = rules, .world = world};
+  *plan = (shoal_plan_t){.allocator = allocator,
+                         .given = model,
+                         .original = model,
+                         .model = model,
+                         .rules = rules,
+                         .world = world};
   shoal_arena_init(allocator, &plan->arena);
   shoal_layouts_init(&plan->arena, &plan->layouts);
   shoal_index_init(&plan->arena, &plan->decision_index);
@@ -154,6 +160,7 @@ shoal_status_t shoal_plan_create(const shoal_model_t *model, shoal_rules_t *rule
   if (!status) status = shoal_composites_judge(plan);
   if (!status) status = shoal_plan_settle_halos(plan);
   if (!status) status = shoal_plan_check_counts(plan);
+  if (!status) status = shoal_plan_check_summands(plan);
   if (status) {
     shoal_plan_free(plan);
     plan = NULL;
@@ -166,12 +173,13 @@ void shoal_plan_free(shoal_plan_t *plan) {
   if (!plan) return;
   shoal_allocator_t allocator = plan->allocator;
   shoal_model_free(plan->owned_model);
+  shoal_model_free(plan->owned_original);
   shoal_arena_deinit(&plan->arena);
   allocator.free(allocator.self, plan);
 }
 
 const shoal_model_t *shoal_plan_model(const shoal_plan_t *plan) {
-  return plan->original;
+  return plan->given;
 }
 
 const shoal_intent_t *shoal_plan_intent(const shoal_plan_t *plan) {

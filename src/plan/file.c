@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "plan/complete.h"
 #include "plan/resolved.h"
+#include "plan/summands.h"
 
 // -------------------------------------------------------------------------------------------------
 // Writing
@@ -131,7 +132,7 @@ static shoal_status_t write_plan(const shoal_plan_t *plan, shoal_arena_t *arena,
                                  shoal_text_t *text) {
   guard_t guard;
   shoal_json_writer_t w;
-  SHOAL_RETURN_IF_ERROR(guard_of(plan, plan->original, arena, &guard));
+  SHOAL_RETURN_IF_ERROR(guard_of(plan, plan->given, arena, &guard));
   shoal_json_writer_init(text, &w);
   shoal_json_begin(&w, NULL, '{', false);
   shoal_json_int(&w, "shoal_plan", 1);
@@ -261,7 +262,7 @@ static shoal_status_t guard_fits(const shoal_plan_t *plan, const shoal_json_t *r
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "model", &made.model));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "rules", &made.rules));
   SHOAL_RETURN_IF_ERROR(shoal_json_get_int(resolved, "world", &world));
-  SHOAL_RETURN_IF_ERROR(guard_of(plan, older ? plan->model : plan->original, scratch, &now));
+  SHOAL_RETURN_IF_ERROR(guard_of(plan, older ? plan->model : plan->given, scratch, &now));
   made.intent = now.intent;
   if (shoal_json_find(resolved, "intent"))
     SHOAL_RETURN_IF_ERROR(shoal_json_get_string(resolved, "intent", &made.intent));
@@ -338,7 +339,10 @@ static shoal_status_t parse(const char *name, const char *text, const shoal_mode
     SHOAL_RETURN_IF_ERROR(
         shoal_plan_prepare(model, rules, &intent, world, allocator, phased, out_plan));
     SHOAL_RETURN_IF_ERROR(guard_fits(*out_plan, resolved, !phased, scratch, &fits));
-    if (fits) return read_resolved(*out_plan, resolved, scratch);
+    if (fits) {
+      SHOAL_RETURN_IF_ERROR(read_resolved(*out_plan, resolved, scratch));
+      return shoal_plan_check_summands(*out_plan);
+    }
     shoal_plan_free(*out_plan);
     *out_plan = NULL;
   }

@@ -3,7 +3,8 @@
 // A gradient belongs to the state that its update reaches first. Updates may mix gradients
 // (clipping by the norm of all of them), so the way is looked for breadth first: the state itself
 // is nearer than those that are only touched by the norm. What is read from a state, or assigned to
-// one, belongs to that state.
+// one, belongs to that state. What is made of a gradient's summands, each clipped, is the gradient
+// that ranks exchange.
 #include "plan/gradients.h"
 
 #include <string.h>
@@ -105,7 +106,8 @@ static int32_t find_updated(shoal_gradients_t *s, int32_t value) {
 int32_t shoal_gradients_state(shoal_gradients_t *s, int32_t value) {
   const shoal_value_info_t *info = &s->graph->values.items[value];
   if (info->source != SHOAL_FROM_NODE) return -1;
-  if (!shoal_node_is_gradient(&s->graph->nodes.items[info->node])) return -1;
+  const shoal_node_t *node = &s->graph->nodes.items[info->node];
+  if (!shoal_node_is_gradient(node) && !node->op->sums_summands) return -1;
   if (s->known[value] == -2) s->known[value] = find_updated(s, value);
   return s->known[value];
 }

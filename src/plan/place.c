@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "op/type.h"
 #include "plan/complete.h"
 
 // Along an axis of one rank nothing is cut. The rest of the plan need not know that there are two
@@ -144,6 +145,23 @@ shoal_status_t shoal_plan_place_states(shoal_plan_t *plan, int32_t *const *meshe
   return NULL;
 }
 
+// Where the largest of a node's inputs is made, of equal ones the last; -1: nobody knows yet. A
+// factor goes to what it multiplies, as a norm that clips gradients of all stages does.
+static int32_t mesh_of_largest(const shoal_graph_t *graph, const shoal_node_t *node,
+                               const int32_t *meshes) {
+  int64_t largest = -1;
+  int32_t mesh = -1;
+  for (int32_t i = node->input_count; i-- > 0;) {
+    const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
+    if (value->source != SHOAL_FROM_NODE || meshes[value->node] < 0) continue;
+    const int64_t bytes = shoal_type_bytes(&value->type);
+    if (bytes <= largest) continue;
+    largest = bytes;
+    mesh = meshes[value->node];
+  }
+  return mesh;
+}
+
 // With the state they update or read, else their producer, else consumer.
 void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *graph,
                               int32_t *meshes) {
@@ -154,10 +172,7 @@ void shoal_plan_spread_meshes(const shoal_plan_t *plan, const shoal_graph_t *gra
       if (value->source == SHOAL_FROM_STATE && value->type.shape.rank > 0)
         meshes[n] = (int32_t)(plan->states[value->index]->mesh - plan->meshes);
     }
-    for (int32_t i = node->input_count; i-- > 0 && meshes[n] < 0;) {
-      const shoal_value_info_t *value = &graph->values.items[node->inputs[i]];
-      if (value->source == SHOAL_FROM_NODE) meshes[n] = meshes[value->node];
-    }
+    if (meshes[n] < 0) meshes[n] = mesh_of_largest(graph, node, meshes);
   }
   for (int64_t a = 0; a < graph->assigns.count; ++a) {
     const shoal_value_info_t *value = &graph->values.items[graph->assigns.items[a].value];

@@ -38,6 +38,7 @@ typedef enum shoal_because {
   SHOAL_BECAUSE_UNFIT,     // it is whole, for a cut would not fit the ways along other axes
   SHOAL_BECAUSE_EARLY,     // it is whole along micro: each micro-batch needs what all of them give
   SHOAL_BECAUSE_PHASES,    // it is composite: an input stays cut like that
+  SHOAL_BECAUSE_CLAIMED,   // each rank clips its own summand of a gradient (summands.c)
   SHOAL_BECAUSE_DECIDED    // the intent says so
 } shoal_because_t;
 
@@ -166,13 +167,15 @@ typedef struct shoal_way_decisions {
 struct shoal_plan {
   shoal_allocator_t allocator;
   shoal_arena_t arena;
-  const shoal_model_t *original;  // the model that it was made for
+  const shoal_model_t *given;     // the model that it was made for
+  const shoal_model_t *original;  // the same, or a copy with as many summands as ranks have
   const shoal_model_t *model;     // the same, or a copy in which parts stand for composite nodes
-  shoal_model_t *owned_model;     // that copy, or NULL
-  bool **phased;                  // by graph and node of `original`: it is composite
-  bool settled;                   // which nodes are composite is not to be asked again
-  int64_t found;                  // composite ways that completion found cheaper
-  shoal_expansion_t expansion;    // from `original` to `model`; zero if they are the same
+  shoal_model_t *owned_original, *owned_model;  // these copies, or NULL
+  int64_t summands;             // how many ranks clip their own part of a gradient; 1: none does
+  bool **phased;                // by graph and node of `original`: it is composite
+  bool settled;                 // which nodes are composite is not to be asked again
+  int64_t found;                // composite ways that completion found cheaper
+  shoal_expansion_t expansion;  // from `original` to `model`; zero if they are the same
   SHOAL_VEC(shoal_composite_t) composites;
   shoal_rules_t *rules;
   int32_t world;

@@ -130,6 +130,9 @@ static void say_why(const shoal_plan_t *plan, const subject_t *of, const char *a
     case SHOAL_BECAUSE_EARLY:
       shoal_text_add(text, "it runs before the micro-batches, which all need its result");
       return;
+    case SHOAL_BECAUSE_CLAIMED:
+      shoal_text_add(text, "each rank clips its own gradients, before ranks sum them");
+      return;
     case SHOAL_BECAUSE_PHASES:
       if (of->part_count > 1) shoal_text_addf(text, "computed in %d parts, ", of->part_count);
       if (why->rows)

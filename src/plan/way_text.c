@@ -118,10 +118,11 @@ shoal_status_t shoal_way_choice_parse(const char *text, const shoal_rule_t *rule
   *out_dealt = false;
   if (strcmp(text, "whole") == 0) return NULL;
   const size_t length = way_length(text);
-  for (int32_t w = 0; w < rule->way_count && !out_choice->way; ++w) {
+  for (int32_t w = 0; w < rule->way_count + (rule->claimed != NULL) && !out_choice->way; ++w) {
+    const shoal_way_t *way = w < rule->way_count ? &rule->ways[w] : rule->claimed;
     const char *printed = NULL;
-    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, &rule->ways[w], arena, &printed));
-    if (same_way(printed, text, length)) out_choice->way = &rule->ways[w];
+    SHOAL_RETURN_IF_ERROR(shoal_way_print(node->op, node->attrs, way, arena, &printed));
+    if (same_way(printed, text, length)) out_choice->way = way;
   }
   if (!out_choice->way)
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT,

@@ -208,12 +208,16 @@ static shoal_status_t compare(check_t *c, const shoal_program_t *program,
   SHOAL_RETURN_IF_ERROR(
       shoal_comparison_create(c->model, program, c->options.ranks, logs, &c->arena, &comparison));
   const shoal_plan_t *plan = c->parsed_plan ? c->parsed_plan : c->options.from;
+  const shoal_model_t *model = plan && plan->owned_original ? plan->owned_original : c->model;
   SHOAL_RETURN_IF_ERROR(
-      shoal_reference_create(c->model, &c->options, plan, program, allocator, &c->reference));
+      shoal_reference_create(model, &c->options, plan, program, allocator, &c->reference));
+  shoal_reference_feed_as(c->reference, c->model);
+  shoal_reference_take(c->reference, shoal_comparison_take, comparison);
   if (plan && plan->owned_model)
     SHOAL_RETURN_IF_ERROR(shoal_reference_create(plan->owned_model, &c->options, plan, program,
                                                  allocator, &c->expanded));
   if (c->expanded) shoal_reference_feed_as(c->expanded, c->model);
+  if (c->expanded) shoal_reference_take(c->expanded, shoal_comparison_take, comparison);
   for (int32_t run = 0; run < job->run_count; ++run) {
     SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->reference, job->graphs[run], run));
     if (c->expanded) SHOAL_RETURN_IF_ERROR(shoal_reference_run(c->expanded, job->graphs[run], run));

@@ -1,6 +1,7 @@
 // Compares the values that the ranks recorded with the one-device runs.
 //   join.c     a value's parts: where each lies, unreduced ones joined
 //   compare.c  value by value in program order
+//   taken.c    values that one device cannot know
 //   excuse.c   run by run: flipped decisions, and rounding where large terms cancel
 #ifndef SHOAL_PROVE_COMPARE_H_
 #define SHOAL_PROVE_COMPARE_H_
@@ -70,6 +71,10 @@ SHOAL_MUST_USE shoal_status_t shoal_comparison_run(shoal_comparison_t *compariso
                                                    shoal_reference_t *reference,
                                                    shoal_reference_t *expanded,
                                                    shoal_check_report_t *report);
+
+// A shoal_take_fn_t of a comparison: what the program has of a value.
+bool shoal_comparison_take(void *self, int32_t run, const shoal_graph_t *graph, int32_t value,
+                           int64_t count, double *elements);
 
 // The references continue from the states the program ended the last compared run with.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_restart(const shoal_comparison_t *comparison);

@@ -47,6 +47,13 @@ int64_t shoal_comparison_group_end(const shoal_comparison_t *comparison, int64_t
 SHOAL_MUST_USE shoal_status_t shoal_comparison_gather(
     const shoal_comparison_t *comparison, int64_t first, int64_t last, const shoal_shape_t *shape,
     int32_t round, shoal_arena_t *arena, shoal_group_parts_t *out_group, bool *out_more);
+// The program's elements of the value of entries [first, last), into `whole`, and ones into `known`
+// where it has any.
+SHOAL_MUST_USE shoal_status_t shoal_comparison_assemble(const shoal_comparison_t *comparison,
+                                                        int64_t first, int64_t last,
+                                                        const shoal_shape_t *shape,
+                                                        shoal_arena_t *arena, double *whole,
+                                                        double *known);
 // The records of a value's logarithms, which come of the same node, if log-sum-exp merges it.
 SHOAL_MUST_USE shoal_status_t shoal_comparison_find_weights(const shoal_comparison_t *comparison,
                                                             int64_t first, int32_t round,

@@ -9,10 +9,9 @@
 
 // ---- decisions ----------------------------------------------------------------------------------
 
-// The program's elements of a value, from the first layout it was made in.
-static shoal_status_t assemble(const shoal_comparison_t *c, int64_t first, int64_t last,
-                               const shoal_shape_t *of, shoal_arena_t *arena, double *whole,
-                               double *known) {
+shoal_status_t shoal_comparison_assemble(const shoal_comparison_t *c, int64_t first, int64_t last,
+                                         const shoal_shape_t *of, shoal_arena_t *arena,
+                                         double *whole, double *known) {
   shoal_group_parts_t group;
   bool more;  // times it is made: they are equal
   SHOAL_RETURN_IF_ERROR(shoal_comparison_gather(c, first, last, of, 0, arena, &group, &more));
@@ -70,7 +69,8 @@ static bool impose(void *self, const shoal_graph_t *graph, int32_t value, int64_
   shoal_arena_init(c->arena->allocator, &arena);
   double *whole = SHOAL_NEW(&arena, double, count), *known = SHOAL_NEW(&arena, double, count);
   shoal_status_t status = whole && known ? NULL : SHOAL_OOM();
-  if (!status) status = assemble(c, first, last, &info->type.shape, &arena, whole, known);
+  if (!status)
+    status = shoal_comparison_assemble(c, first, last, &info->type.shape, &arena, whole, known);
   bool changed = false;
   for (int64_t i = 0; i < count && !status; ++i) {
     // Where the one-device run overflows, too, parts may be infinities that cancel: NaN.

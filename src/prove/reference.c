@@ -112,6 +112,7 @@ static bool is_at_the_edge(const shoal_reference_t *r, int32_t value, const doub
 
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
+  shoal_reference_take_value(r, value, tensor);
   if (r->side == SHAKEN) {
     shoal_reference_shake_value(r, value, tensor);
     return;

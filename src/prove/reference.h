@@ -42,6 +42,12 @@ typedef struct shoal_reference shoal_reference_t;
 typedef bool (*shoal_impose_fn_t)(void *self, const shoal_graph_t *graph, int32_t value,
                                   int64_t count, bool decides, double allowed, double *elements);
 
+// Called for values that an op leaves to the program (`claimed` in op.h), whenever they are
+// computed in run `run`. Overwrites the `count` elements with the program's and returns true;
+// false: the program does not have them all, and comparing the value will tell.
+typedef bool (*shoal_take_fn_t)(void *self, int32_t run, const shoal_graph_t *graph, int32_t value,
+                                int64_t count, double *elements);
+
 // Reference kernels, and the options' provider for ops without one. Borrows the options.
 shoal_executor_t shoal_check_executor(const shoal_check_options_t *options);
 
@@ -54,6 +60,9 @@ void shoal_reference_free(shoal_reference_t *reference);
 // Feeds what a check of `model`, which is kept, would feed: the reference's own was made from it
 // and may read its inputs by other ops, which allow other integers.
 void shoal_reference_feed_as(shoal_reference_t *reference, const shoal_model_t *model);
+// Says where values come from that the model leaves to the program. NULL, as it is at first: from
+// the ops' kernels.
+void shoal_reference_take(shoal_reference_t *reference, shoal_take_fn_t take, void *self);
 // Runs a graph as number `run` of the schedule.
 SHOAL_MUST_USE shoal_status_t shoal_reference_run(shoal_reference_t *reference, const char *graph,
                                                   int32_t run);

@@ -35,6 +35,8 @@ struct shoal_reference {
   double **before[2];    // values as they were before decisions were imposed
   named_value_t *index;  // sorted by name
   double scale[SHOAL_KIND_COUNT];
+  shoal_take_fn_t take;  // or NULL
+  void *take_self;
   // imposing
   int side;
   shoal_impose_fn_t impose;
@@ -44,6 +46,8 @@ struct shoal_reference {
   int64_t sample;  // of shaken runs
 };
 
+// taken.c: has a value that is left to the program be the program's.
+void shoal_reference_take_value(shoal_reference_t *reference, int32_t value, shoal_tensor_t tensor);
 // Says whether some op jumps where the value changes a little: it makes integers of floats, or
 // compares inside.
 bool shoal_reference_decides(const shoal_graph_t *graph, int32_t value);

@@ -254,6 +254,20 @@ static bool copy_call(shoal_rules_t *rules, const shoal_call_t *call, call_entry
   return attrs && entry->op && entry->call.inputs;
 }
 
+// The way that the record claims, which nothing verifies.
+static shoal_status_t claim(shoal_rules_t *rules, const shoal_call_t *call, shoal_rule_t *rule) {
+  shoal_keyed_rule_t claimed = {0};
+  shoal_call_t whole = *call;
+  if (!call->op->claimed) return NULL;
+  shoal_type_t *types = SHOAL_NEW(&rules->arena, shoal_type_t, call->output_count);
+  if (!types) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_op_infer(call, types));
+  whole.outputs = types;
+  SHOAL_RETURN_IF_ERROR(shoal_rules_parse_ways(&whole, call->op->claimed, &rules->arena, &claimed));
+  rule->claimed = claimed.ways;
+  return NULL;
+}
+
 static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, uint64_t hash,
                           call_entry_t **out_entry) {
   call_entry_t *entry = SHOAL_NEW(&rules->arena, call_entry_t, 1);
@@ -261,6 +275,7 @@ static shoal_status_t add(shoal_rules_t *rules, const shoal_call_t *call, uint64
   SHOAL_RETURN_IF_ERROR(
       shoal_rules_resolve(rules, call, rules->allocator, &rules->arena, &entry->rule));
   entry->rule.attrs = entry->call.attrs;
+  SHOAL_RETURN_IF_ERROR(claim(rules, call, &entry->rule));
   if (!reserve(&rules->calls, &rules->arena)) return SHOAL_OOM();
   entry->hash = hash;
   put(&rules->calls, &entry->hash);

@@ -157,3 +157,10 @@ def loss_scale(a, scale, good, finite):
     scale = scale.float().reshape(1).clone()
     torch._amp_update_scale_(scale, count, (~finite).float().reshape(1), a.growth, a.backoff, a.interval)
     return scale.double().reshape(()), count.to(good.dtype).reshape(())
+
+
+# Gradients that each rank clips by itself. torch's clip_grad_norm_ has no name for the summands: x, and nothing in the others.
+peer("summands", lambda a, x: torch.cat([x[None], x.new_zeros((a.parts - 1, *x.shape))]))
+peer("row_squares", lambda a, x: x * x if x.dim() == 1 else (x * x).sum(tuple(range(1, x.dim()))))
+peer("clip_factor", lambda a, norm: torch.clamp(a.limit / a.parts / (norm + 1e-6), max=1.0))
+peer("weighted_sum", lambda a, x, w: torch.tensordot(w, x, 1))

@@ -82,14 +82,17 @@ static void check_states(const trainer_t *t, const char *suffix, const double ex
 
 // ---- clipping --------------------------------------------------------------------------
 
-// One norm for both states, by which small gradients are left alone.
+// One norm for both states, by which small gradients are left alone. On one device it does not
+// matter whether they are clipped before or behind a sum over ranks.
 static void clipping(void **state) {
   (void)state;
-  for (int kind = 0; kind < 3; ++kind) {  // by squares, by the largest, by both
+  for (int way = 0; way < 6; ++way) {  // by squares, by the largest, by both; and before
     trainer_t t;
     trainer_init(&t);
+    const int kind = way % 3;
     const shoal_training_t training = {.clip_norm = kind != 1 ? 1 : 0,
-                                       .clip_max = kind != 0 ? 0.75 : 0};
+                                       .clip_max = kind != 0 ? 0.75 : 0,
+                                       .clip_before = way >= 3};
     shoal_minimize_sgd(t.graph, t.loss, &(shoal_sgd_t){.lr = 0.25, .training = training});
     trainer_start(&t);
     double w[3 * N];
@@ -231,6 +234,7 @@ static void refusals(void **state) {
   } cases[] = {
       {{.clip_norm = -1}, "clip_norm is -1"},
       {{.clip_max = NAN}, "clip_max is nan"},
+      {{.clip_before = true}, "nothing says to what"},
       {{.average = 1}, "average is 1, not in [0, 1)"},
       {{.loss_scale = -2}, "loss_scale is -2"},
       {{.loss_scale = 2, .scale_growth = 0.5}, "growth is 0.5: it must be at least 1"},
