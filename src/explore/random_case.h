@@ -72,7 +72,8 @@ typedef struct shoal_random_case {
   int64_t steps;  // of "train"
   shoal_case_optimizer_t optimizer;
   bool eval, untrained, guarded, processes, opaque;
-  bool clipped, clipped_before, averaged, scaled;  // what the optimizer does besides (shoal_training_t)
+  bool clipped, clipped_before, averaged,
+      scaled;  // what the optimizer does besides (shoal_training_t)
   int64_t
       blocks;  // so many nodes in a row share a scope: "b0/v0", "b0/v1", "b1/v2" ...; 0: none do
   SHOAL_VEC(shoal_case_input_t) inputs;

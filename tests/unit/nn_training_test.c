@@ -90,9 +90,8 @@ static void clipping(void **state) {
     trainer_t t;
     trainer_init(&t);
     const int kind = way % 3;
-    const shoal_training_t training = {.clip_norm = kind != 1 ? 1 : 0,
-                                       .clip_max = kind != 0 ? 0.75 : 0,
-                                       .clip_before = way >= 3};
+    const shoal_training_t training = {
+        .clip_norm = kind != 1 ? 1 : 0, .clip_max = kind != 0 ? 0.75 : 0, .clip_before = way >= 3};
     shoal_minimize_sgd(t.graph, t.loss, &(shoal_sgd_t){.lr = 0.25, .training = training});
     trainer_start(&t);
     double w[3 * N];
