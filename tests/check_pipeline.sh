@@ -30,6 +30,11 @@ cat >mine.json <<'JSON'
 JSON
 strategy=pipeline
 prove gpt2-tiny -n 3 --batch 7 --mesh pipe=2,micro=4 --schedule mine.json
+# Two stages on each mesh, and messages between them in another order than they are wanted in.
+cat >lanes.json <<'JSON'
+{"pipe0": "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 B0.0 B0.1", "pipe1": "F1.0 F3.0 F1.1 B3.0 F3.1 B1.0 B3.1 B1.1"}
+JSON
+prove gpt2-tiny -n 2 --layers 4 --batch 6 --mesh pipe=2,micro=2 --schedule lanes.json
 strategy=auto
 prove gpt2-tiny -n 4 --batch 7 --mesh pipe=2,data=2,micro=2
 

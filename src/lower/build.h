@@ -38,12 +38,14 @@
 #include "target/target.h"
 
 // Lanes: collectives; messages between meshes that share no rank; those of them that go backward,
-// where they need an order of their own; from SPARE on, others that need one.
+// where they need an order of their own; others that need one. There are as many as a class has
+// queues for, besides compute and copies (classes.c).
 enum {
   SHOAL_LOWER_LANE_GROUPS,
   SHOAL_LOWER_LANE_MESSAGES,
   SHOAL_LOWER_LANE_BACK,
-  SHOAL_LOWER_LANE_SPARE
+  SHOAL_LOWER_LANE_SPARE,
+  SHOAL_LOWER_LANE_COUNT
 };
 
 typedef enum phase { PHASE_BEFORE, PHASE_LOOP, PHASE_AFTER, PHASE_COMMIT, PHASE_COUNT } phase_t;

@@ -200,16 +200,15 @@ static shoal_status_t queue_of(class_emitter_t *e, const char *name, int32_t *ou
 }
 
 // Messages between meshes that share no rank have a lane and queues of their own: they hold up
-// nothing but what needs them.
-static const char *const message_queues[SHOAL_MAX_LANES][2] = {
+// nothing but what needs them. What is received on the spare lane waits with what goes forward: a
+// class needs it in the order in which it receives. What is sent must not wait for another message
+// that is received later, so that each lane has a queue for that.
+static const char *const message_queues[SHOAL_LOWER_LANE_COUNT][2] = {
     [SHOAL_LOWER_LANE_MESSAGES] = {"send", "receive"},
     [SHOAL_LOWER_LANE_BACK] = {"send_back", "receive_back"},
-    [SHOAL_LOWER_LANE_SPARE] = {"send_3", "receive_3"},
-    {"send_4", "receive_4"},
-    {"send_5", "receive_5"},
-    {"send_6", "receive_6"},
-    {"send_7", "receive_7"},
+    [SHOAL_LOWER_LANE_SPARE] = {"send_aside", "receive"},
 };
+_Static_assert(SHOAL_QUEUE_KIND_COUNT + 5 <= SHOAL_MAX_QUEUES, "a class has all of them");
 
 static shoal_status_t emit_instruction(class_emitter_t *e, const item_t *in, role_t role,
                                        shoal_instruction_t *out) {

@@ -1,9 +1,9 @@
 // Messages between two ranks of a lane must be sent and received in the same order. Which works a
 // message connects is known once all items of the loop have their places; the rows of the two
 // meshes then say in which order the messages come. Where they differ, as with values that skip
-// stages of a mesh that has several, messages are dealt out over the spare lanes, each to the first
-// in which the order is the same. A table in which it differs on all of them is complete and free
-// of deadlock, and still cannot run: it is refused here, with the entries.
+// stages of a mesh that has several, those that come too early or too late get the spare lane. A
+// table in which the order differs there, too, is complete and free of deadlock, and still cannot
+// run: it is refused here, with the entries.
 #include "base/status.h"
 #include "lower/build.h"
 #include "lower/loop.h"
@@ -116,7 +116,7 @@ static shoal_status_t check_lanes(const links_t *links) {
   return NULL;
 }
 
-// The first lane, its usual one before the spare ones, on which the link keeps the order of those
+// The first lane, its usual one before spare ones, on which the link keeps the order of those
 // that were dealt out before it.
 static shoal_status_t find_lane(links_t *links, link_t *link, int32_t usual) {
   shoal_status_t first = NULL;
@@ -128,7 +128,7 @@ static shoal_status_t find_lane(links_t *links, link_t *link, int32_t usual) {
       shoal_status_free(status);
     else
       first = status;
-    if (spare == SHOAL_MAX_LANES) return first;
+    if (spare == SHOAL_LOWER_LANE_COUNT) return first;
     link->lane = spare;
   }
   shoal_status_free(first);
