@@ -1,6 +1,7 @@
 // What a checkpoint says of the model whose weights it holds: for `eval`, `generate` and `convert`,
-// and for `train` that goes on from one or begins with its weights. The checkpoint's settings are the model's where nothing
-// else is said; one that is given and would make another model of the same weights is refused.
+// and for `train` that goes on from one or begins with its weights. The checkpoint's settings are
+// the model's where nothing else is said; one that is given and would make another model of the
+// same weights is refused.
 #ifndef SHOAL_CLI_PAST_H_
 #define SHOAL_CLI_PAST_H_
 

@@ -34,6 +34,19 @@ for n in 1 2; do
   [ "$got" = "$(code_of IO)" ] || fail "train -n $n >/dev/full: exit $got ($(head -1 err))"
 done
 
+# A file beyond `ulimit -f`: an error as of a full disk, not the silence of SIGXFSZ. Shared memory of processes is a
+# file, too. Programs that `shoal run` starts have the signal as ever.
+for ranks in "-n 1" "-n 2 --threads"; do
+  (ulimit -f 100; "$shoal" train mlp $ranks --steps 4 --save "large$ranks" --save-every 2 >out 2>err)
+  got=$?
+  [ "$got" = "$(code_of IO)" ] && grep -q "^shoal: error: IO: .*File too large" err || fail "ulimit -f, $ranks: exit $got ($(cat err))"
+done
+(ulimit -f 100; "$shoal" train mlp -n 2 --steps 4 --save large --save-every 2 >out 2>err)
+got=$?
+[ "$got" -lt 128 ] && grep -q "^shoal: error: .*File too large" err || fail "ulimit -f, -n 2: exit $got ($(cat err))"
+"$shoal" run -n 1 -- grep -E '^Sig(Ign|Cgt)' /proc/self/status >out 2>err || fail "run grep: $(cat err)"
+while read -r _ _ mask; do [ $((0x$mask & 1 << 24)) = 0 ] || fail "a program starts without SIGXFSZ: $(cat out)"; done <out
+
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
 commands="train eval generate convert run tokenize plot plan simulate explain models strategies ops rules schedule check layout perf slurm-watch info"
