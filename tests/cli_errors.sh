@@ -134,6 +134,11 @@ bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --fo
 bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
+# A plan that is not made counts as refused, whatever refuses it.
+for words in "--recompute attention" "--optimizer sgd --offload optimizer" "--mesh nothing=3"; do
+  bad INVALID_ARGUMENT "" "" check mlp -n 2 --strategy data $words
+  grep -qx "0 passed, 0 failed, 1 refused" out || fail "check $words: $(tail -1 out)"
+done
 bad INVALID_ARGUMENT "-n 2147483647: from 1 to 1048576 ranks" "" plan mlp -n 2147483647
 bad INVALID_ARGUMENT "-n 5000" "" train mlp -n 5000
 bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume
