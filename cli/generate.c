@@ -264,6 +264,7 @@ static shoal_status_t open_session(writer_t *w, shoal_world_t *world) {
   shoal_parallelize_options_t options = {.world = world,
                                          .strategy = planning->strategy,
                                          .mesh = planning->mesh,
+                                         .plan_name = planning->plan,
                                          .cluster = planning->cluster,
                                          .cache = cli_cache(planning, w->arena)};
   int64_t size;

@@ -134,6 +134,10 @@ bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --fo
 bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
+echo x >plan.json
+bad INVALID_ARGUMENT "plan.json:1:1: " "" train mlp -n 2 --threads --plan plan.json --steps 1
+bad NOT_FOUND "there is no model 'plan.json'" "behind --plan" explain plan.json
+bad INVALID_ARGUMENT "--times '1e308,1e308,1e308,1e308'" "larger unit" schedule 1f1b --stages 2 --micro 2 --times 1e308,1e308,1e308,1e308
 # A plan that is not made counts as refused, whatever refuses it.
 for words in "--recompute attention" "--optimizer sgd --offload optimizer" "--mesh nothing=3"; do
   bad INVALID_ARGUMENT "" "" check mlp -n 2 --strategy data $words
