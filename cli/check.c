@@ -77,6 +77,14 @@ static bool rounds_gradients(const shoal_parallelize_options_t *options) {
   return found;
 }
 
+// Also where a choice, such as --recompute, is refused before there is a plan.
+static bool is_refused(const shoal_check_report_t *report, shoal_status_t status) {
+  const shoal_code_t code = shoal_status_code(status);
+  return report->refused ||
+         (report->step == SHOAL_CHECK_PLANNING &&
+          (code == SHOAL_INVALID_ARGUMENT || code == SHOAL_UNSUPPORTED || code == SHOAL_NOT_FOUND));
+}
+
 // `world`: a launcher's, or NULL for ranks of its own. Rank 0 talks.
 static shoal_status_t check_model(const check_options_t *o, const char *name, shoal_world_t *world,
                                   shoal_arena_t *arena, FILE *out) {
@@ -133,6 +141,7 @@ static shoal_status_t check_model(const check_options_t *o, const char *name, sh
   shoal_model_free(model);
   if (world) status = shoal_world_agree(world, status);
   if (!talks) return status;
+  if (is_refused(&report, status)) report.refused = true;
   cli_say_rebuilt(&o->planning, report.rebuilt_plan);
   fprintf(out, "%s: %s %s %s on %lld %s%s%s, seed %lld: %lld values, %lld parts compared",
           !status          ? "passed"

@@ -41,6 +41,24 @@ static shoal_status_t join_settings(const shoal_words_t *set, shoal_arena_t *are
   return text ? NULL : SHOAL_OOM();
 }
 
+// Of weights by Shoal's names; what others wrote says no settings that could be compared.
+static shoal_status_t check_settings(const char *in, const convert_command_t *command,
+                                     const char *settings, shoal_arena_t *arena) {
+  cli_past_t past;
+  cli_model_options_t model = {0};
+  shoal_zoo_t *zoo = NULL;
+  SHOAL_RETURN_IF_ERROR(cli_past_open(in, arena, &past));
+  if (!past.family || !past.settings) return NULL;
+  const char *name = command->model ? command->model : past.family;
+  SHOAL_RETURN_IF_ERROR(cli_past_know(&past, name, &model));
+  const char *all = cli_format(arena, "%s %s", past.settings, settings);
+  if (!all) return SHOAL_OOM();
+  SHOAL_RETURN_IF_ERROR(shoal_zoo_create(name, &(shoal_zoo_options_t){.settings = all}, &zoo));
+  shoal_status_t status = cli_past_check(&past, name, zoo, false, arena);
+  shoal_zoo_free(zoo);
+  return status;
+}
+
 shoal_status_t cli_convert(int argc, char **argv, shoal_arena_t *arena, FILE *out) {
   convert_command_t command = {0};
   shoal_words_t words = {0};
@@ -58,6 +76,7 @@ shoal_status_t cli_convert(int argc, char **argv, shoal_arena_t *arena, FILE *ou
                                      .shard_bytes = command.shard_size,
                                      .report = &report};
   SHOAL_RETURN_IF_ERROR(join_settings(&command.set, arena, &options.settings));
+  SHOAL_RETURN_IF_ERROR(check_settings(words.items[0], &command, options.settings, arena));
   SHOAL_RETURN_IF_ERROR(shoal_convert(words.items[0], words.items[1], &options));
   cli_past_say_averages(report.averages, command.raw);
   fprintf(out, "model %s\nsettings %s\n", report.model, report.settings);

@@ -100,7 +100,7 @@ static shoal_status_t evaluate(const eval_job_t *job, shoal_world_t *world, cons
   o->seed = (uint64_t)command->model.seed;
   o->mixed = command->model.mixed;
   SHOAL_RETURN_IF_ERROR(cli_session_options(&command->planning, world, arena, &o->parallelize));
-  SHOAL_RETURN_IF_ERROR(cli_past_check(past, job->name, zoo, arena));
+  SHOAL_RETURN_IF_ERROR(cli_past_check(past, job->name, zoo, false, arena));
   SHOAL_RETURN_IF_ERROR(open_data(command, zoo, past, o->seed, arena, &rest, &held_out));
   o->eval_data = held_out ? held_out : rest;
   const int64_t there = shoal_dataset_count(o->eval_data);

@@ -222,22 +222,22 @@ static shoal_status_t check_names(const writer_t *w) {
 // Sizes that a checkpoint tells, before those of the command line.
 static shoal_status_t create_zoo(writer_t *w) {
   cli_model_options_t options = w->command->model;
-  const char *noted = NULL, *settings = NULL;
+  cli_past_t past = {0};
   if (w->load) {
-    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_model", w->arena, &noted));
-    SHOAL_RETURN_IF_ERROR(shoal_checkpoint_note(w->load, "shoal_settings", w->arena, &settings));
-    if (!noted) SHOAL_RETURN_IF_ERROR(check_names(w));
+    SHOAL_RETURN_IF_ERROR(cli_past_open(w->load, w->arena, &past));
+    if (!past.family) SHOAL_RETURN_IF_ERROR(check_names(w));
   } else if (w->talks) {
     fprintf(stderr, "shoal: warning: without --load the weights are random\n");
   }
-  if (!w->name) w->name = noted;
+  if (!w->name) w->name = past.family;
   if (!w->name) {
     return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "shoal generate MODEL --load DIR --prompt TEXT",
                             "generate needs the name of a model");
   }
-  const shoal_zoo_family_t *family = shoal_zoo_find(w->name, NULL);
-  if (noted && settings && family && strcmp(noted, family->name) == 0) options.known = settings;
+  SHOAL_RETURN_IF_ERROR(cli_past_know(&past, w->name, &options));
+  if (!options.config) options.known = past.settings;  // before a preset's too
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(w->name, &options, NULL, &w->zoo));
+  SHOAL_RETURN_IF_ERROR(cli_past_check(&past, w->name, w->zoo, false, w->arena));
   if (!shoal_zoo_has(w->zoo, "decode")) {
     return SHOAL_ERROR_HINT(UNSUPPORTED, "gpt2 and other decoders do",
                             "'%s' does not continue texts", w->name);
@@ -264,6 +264,7 @@ static shoal_status_t open_session(writer_t *w, shoal_world_t *world) {
   shoal_parallelize_options_t options = {.world = world,
                                          .strategy = planning->strategy,
                                          .mesh = planning->mesh,
+                                         .plan_name = planning->plan,
                                          .cluster = planning->cluster,
                                          .cache = cli_cache(planning, w->arena)};
   int64_t size;

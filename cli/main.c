@@ -1,5 +1,6 @@
 // `shoal`: finds the sub-command, runs it, prints its error and turns it into an exit code.
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,18 @@ static void hold_standard_streams(void) {
   }
 }
 
+static void pass(int number) {
+  (void)number;
+}
+
+// A write beyond `ulimit -f` fails, and that error is said, rather than that a signal ends us. Not
+// SIG_IGN, which programs that `shoal run` starts would inherit.
+static void catch_file_limit(void) {
+  struct sigaction now, action = {.sa_handler = pass, .sa_flags = SA_RESTART};
+  if (sigaction(SIGXFSZ, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
 static shoal_status_t run(const command_t *command, int argc, char **argv) {
   shoal_arena_t *arena = NULL;
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
@@ -63,6 +76,7 @@ static shoal_status_t run(const command_t *command, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   hold_standard_streams();
+  catch_file_limit();
   if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
     print_help(argc < 2 ? stderr : stdout);
     return argc < 2 ? shoal_code_exit(SHOAL_INVALID_ARGUMENT) : 0;

@@ -73,6 +73,16 @@ static bool may_differ(const char *name) {
   return strstr(name, "dropout") != NULL;
 }
 
+// What may differ besides where training begins with the weights: which weights there are, where
+// the names of those that are missing or too many are said, and what is fed to learn from.
+static bool may_begin(const char *name) {
+  static const char *const names[] = {"layers", "decoder_layers", "tied",
+                                      "masked", "typed",          "padded"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
 // By default it follows others, and weights that do not fit are found by their shapes.
 static bool is_size(const char *name) {
   static const char *const names[] = {"hidden",    "positions", "classes",
@@ -112,7 +122,7 @@ static shoal_status_t refuse(const cli_past_t *past, const shoal_zoo_family_t *f
 }
 
 shoal_status_t cli_past_check(const cli_past_t *past, const char *name, const shoal_zoo_t *zoo,
-                              shoal_arena_t *arena) {
+                              bool begins, shoal_arena_t *arena) {
   const shoal_zoo_preset_t *preset = NULL;
   const shoal_zoo_family_t *family = shoal_zoo_find(name, &preset);
   for (int64_t i = 0; past->settings && i < family->setting_count; ++i) {
@@ -120,6 +130,7 @@ shoal_status_t cli_past_check(const cli_past_t *past, const char *name, const sh
     const char *value = shoal_zoo_setting(zoo, option->name, arena);
     const char *was = value_then(past, option, arena);
     if (!was || !value || !value[0] || may_differ(option->name)) continue;
+    if (begins && may_begin(option->name)) continue;
     if (is_size(option->name) && (strcmp(value, "0") == 0 || strcmp(was, "0") == 0)) continue;
     if (strcmp(value, was) == 0) continue;
     return refuse(past, family, option, preset != NULL, value, was, arena);

@@ -1,6 +1,7 @@
-// What a checkpoint says of the model whose weights it holds: for `eval`, and for `train` that goes
-// on from one or begins with its weights. The checkpoint's settings are the model's where nothing
-// else is said; one that is given and would make another model of the same weights is refused.
+// What a checkpoint says of the model whose weights it holds: for `eval`, `generate` and `convert`,
+// and for `train` that goes on from one or begins with its weights. The checkpoint's settings are
+// the model's where nothing else is said; one that is given and would make another model of the
+// same weights is refused.
 #ifndef SHOAL_CLI_PAST_H_
 #define SHOAL_CLI_PAST_H_
 
@@ -24,9 +25,11 @@ SHOAL_MUST_USE shoal_status_t cli_past_latest(const char *folder, shoal_arena_t 
 SHOAL_MUST_USE shoal_status_t cli_past_know(const cli_past_t *past, const char *name,
                                             cli_model_options_t *options);
 // Refuses a model, created by that name, that would compute something else with the weights. How
-// long texts are, how large pictures, and what counts in training alone may differ.
+// long texts are, how large pictures, and what counts in training alone may differ. `begins`: a new
+// run begins with the weights, and may have others besides; loading them says which.
 SHOAL_MUST_USE shoal_status_t cli_past_check(const cli_past_t *past, const char *name,
-                                             const shoal_zoo_t *zoo, shoal_arena_t *arena);
+                                             const shoal_zoo_t *zoo, bool begins,
+                                             shoal_arena_t *arena);
 // Has images resized and their pixels shifted and scaled as in training, where nothing else is
 // said.
 void cli_past_images(const cli_past_t *past, cli_data_options_t *options);

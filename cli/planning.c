@@ -326,6 +326,7 @@ shoal_status_t cli_session_options(const cli_plan_options_t *options, shoal_worl
                                                .mesh = options->mesh,
                                                .cluster = options->cluster,
                                                .memory = options->memory,
+                                               .plan_name = options->plan,
                                                .choices = cli_choices(options),
                                                .cache = cli_cache(options, arena)};
   if (options->plan)

@@ -1,6 +1,7 @@
 // shoal schedule 1f1b --stages 4 --micro 8: prints the table of a schedule, or reads and checks one
 // from a file, and draws it in time. The drawing is in comments, so that what is printed is a table
 // file again.
+#include <math.h>
 #include <string.h>
 
 #include "cli.h"
@@ -114,6 +115,10 @@ static shoal_status_t print_schedule(const shoal_schedule_t *t, const schedule_o
   SHOAL_RETURN_IF_ERROR(parse_times(options->times, &durations));
   SHOAL_RETURN_IF_ERROR(shoal_schedule_check(t));
   SHOAL_RETURN_IF_ERROR(shoal_schedule_time(t, &durations, arena, &times));
+  if (!isfinite(times.makespan) || !isfinite(times.bubble) || !isfinite(times.period_bubble))
+    return SHOAL_ERROR_HINT(INVALID_ARGUMENT, "give them in a larger unit",
+                            "--times '%s': the time of the whole schedule is beyond any number",
+                            options->times);
   SHOAL_RETURN_IF_ERROR(shoal_schedule_print(t, arena, &text));
   SHOAL_RETURN_IF_ERROR(shoal_schedule_draw(t, &durations, options->width, arena, &picture));
   fprintf(out, "# %s: %d stages on %d meshes, %d micro-batches\n", t->name, t->stage_count,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "print.h"
 
@@ -130,10 +131,21 @@ static shoal_status_t check_mixed(const shoal_zoo_t *zoo) {
                           "--mixed: the model computes in %s, which parameters have too", dtype);
 }
 
+// A plan file in the place of its model.
+static shoal_status_t check_name(const char *name) {
+  struct stat info;
+  const shoal_zoo_preset_t *preset;
+  if (shoal_zoo_find(name, &preset) || stat(name, &info) != 0 || !S_ISREG(info.st_mode))
+    return NULL;
+  return SHOAL_ERROR_HINT(NOT_FOUND, "a plan file stands behind --plan, and its model before it",
+                          "there is no model '%s', only a file of that name", name);
+}
+
 shoal_status_t cli_zoo_create(const char *name, const cli_model_options_t *options,
                               const shoal_recipe_t *recipe, shoal_zoo_t **out_zoo) {
   *out_zoo = NULL;
   shoal_arena_t *arena;
+  SHOAL_RETURN_IF_ERROR(check_name(name));
   SHOAL_RETURN_IF_ERROR(shoal_arena_create(shoal_allocator_system(), &arena));
   shoal_zoo_options_t zoo = {.yaml_name = options->config};
   int64_t size = 0;

@@ -347,7 +347,7 @@ static shoal_status_t make_model(trainer_t *t, shoal_train_options_t *o) {
   SHOAL_RETURN_IF_ERROR(cli_zoo_create(t->name, &t->model, NULL, &t->zoo));
   o->build_self = t->zoo;
   o->batch = shoal_zoo_rows(t->zoo);
-  return resumes ? cli_past_check(&past, t->name, t->zoo, t->arena) : NULL;
+  return cli_past_check(&past, t->name, t->zoo, !resumes, t->arena);
 }
 
 // A schedule of as many steps as the epochs have, which the data tells.

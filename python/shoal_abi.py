@@ -195,7 +195,7 @@ class ParallelizeOptions(Structure):
                 ("offload_dir", c_char_p), ("fetches", POINTER(c_char_p)),
                 ("opaque", c_bool), ("through_text", c_bool), ("dry_run", c_bool),
                 ("no_compare", c_bool), ("provider", PROVIDER), ("provider_self", c_void_p), ("tap", c_void_p),
-                ("tap_self", c_void_p), ("timed", c_bool)]
+                ("tap_self", c_void_p), ("timed", c_bool), ("plan_name", c_char_p)]
 
 
 class Dlpack(Structure):

@@ -34,6 +34,19 @@ for n in 1 2; do
   [ "$got" = "$(code_of IO)" ] || fail "train -n $n >/dev/full: exit $got ($(head -1 err))"
 done
 
+# A file beyond `ulimit -f`: an error as of a full disk, not the silence of SIGXFSZ. Shared memory of processes is a
+# file, too. Programs that `shoal run` starts have the signal as ever.
+for ranks in "-n 1" "-n 2 --threads"; do
+  (ulimit -f 100; "$shoal" train mlp $ranks --steps 4 --save "large$ranks" --save-every 2 >out 2>err)
+  got=$?
+  [ "$got" = "$(code_of IO)" ] && grep -q "^shoal: error: IO: .*File too large" err || fail "ulimit -f, $ranks: exit $got ($(cat err))"
+done
+(ulimit -f 100; "$shoal" train mlp -n 2 --steps 4 --save large --save-every 2 >out 2>err)
+got=$?
+[ "$got" -lt 128 ] && grep -q "^shoal: error: .*File too large" err || fail "ulimit -f, -n 2: exit $got ($(cat err))"
+"$shoal" run -n 1 -- grep -E '^Sig(Ign|Cgt)' /proc/self/status >out 2>err || fail "run grep: $(cat err)"
+while read -r _ _ mask; do [ $((0x$mask & 1 << 24)) = 0 ] || fail "a program starts without SIGXFSZ: $(cat out)"; done <out
+
 # ---- help ---------------------------------------------------------------------------------------------
 "$shoal" --help >help || fail "shoal --help"
 commands="train eval generate convert run tokenize plot plan simulate explain models strategies ops rules schedule check layout perf slurm-watch info"
@@ -121,6 +134,15 @@ bad INVALID_ARGUMENT "--format: 'xml' is not one of text, json" "" plan mlp --fo
 bad INVALID_ARGUMENT "-n 0" "" train mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" plan mlp -n 0
 bad INVALID_ARGUMENT "-n 0" "" check mlp -n 0
+echo x >plan.json
+bad INVALID_ARGUMENT "plan.json:1:1: " "" train mlp -n 2 --threads --plan plan.json --steps 1
+bad NOT_FOUND "there is no model 'plan.json'" "behind --plan" explain plan.json
+bad INVALID_ARGUMENT "--times '1e308,1e308,1e308,1e308'" "larger unit" schedule 1f1b --stages 2 --micro 2 --times 1e308,1e308,1e308,1e308
+# A plan that is not made counts as refused, whatever refuses it.
+for words in "--recompute attention" "--optimizer sgd --offload optimizer" "--mesh nothing=3"; do
+  bad INVALID_ARGUMENT "" "" check mlp -n 2 --strategy data $words
+  grep -qx "0 passed, 0 failed, 1 refused" out || fail "check $words: $(tail -1 out)"
+done
 bad INVALID_ARGUMENT "-n 2147483647: from 1 to 1048576 ranks" "" plan mlp -n 2147483647
 bad INVALID_ARGUMENT "-n 5000" "" train mlp -n 5000
 bad INVALID_ARGUMENT "--resume needs" "--save DIR" train mlp --resume

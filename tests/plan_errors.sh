@@ -36,7 +36,7 @@ refused INVALID_ARGUMENT "leave nothing to schedule" "pipe=2"
 "$shoal" plan mlp -n 3 --strategy data -o whole.json >out
 for share in 3 2; do  # truncated, in the intent and in the resolved part
   head -c $(($(wc -c <whole.json) / share)) whole.json >plan.json
-  refused INVALID_ARGUMENT "while planning: plan:" ""
+  refused INVALID_ARGUMENT "while planning: plan.json:" ""
 done
 # Whatever the resolved part says, a hash of another model keeps it from being used.
 sed 's/"model": "[0-9a-f]*"/"model": "0123456789abcdef"/' whole.json >plan.json

@@ -213,13 +213,26 @@ def check_settings():
     small = ["gpt2", "--batch", 4, "--data", "text", "--held-out", 4, "--load", "settings"]
     loss = measured("without settings", *small).get("loss", 0)
     for more in (["--heads", 4], ["--set", "heads=4"]):
-        expect("other heads", shoal("eval", *small, *more), 2, "heads is 4, but settings/step-2 was made with 2")
+        for words in (["eval", *small], ["train", *small, "--steps", 1], ["generate", *small[:3], *small[-2:], "--prompt", "a"]):
+            expect(f"other heads: {words[0]}", shoal(*words, *more), 2, "heads is 4, but settings/step-2 was made with 2",
+                   "leave it out, or say --set heads=2")
+    expect("other heads: convert", shoal("convert", "settings", "converted", "--set", "heads=4"), 2,
+           "heads is 4, but settings/step-2 was made with 2")
+    expect("convert", shoal("convert", "settings", "converted", "--set", "heads=2", "--set", "dropout=0.5"), 0)
+    expect("another family: generate", shoal("generate", "llama", "--load", "settings", "--prompt", "a"), 2,
+           "holds a model 'gpt2', not 'llama'")
+    expect("begins with dropout", shoal("train", *small, "--steps", 1, "--dropout", 0.5), 0)
     if abs(measured("in bf16", *small, "--dtype", "bf16").get("loss", 0) - loss) > 0.01:
         fail("in bf16")
     expect("another family", shoal("eval", "llama", *small[1:]), 2, "holds a model 'gpt2', not 'llama'")
     expect("resumed with other heads", shoal(*run, "--steps", 3, "--resume", "--heads", 4), 2, "heads is 4")
     words = ["gpt2", "--batch", 4, "--data", "text", "--save", "settings", "--resume", "--steps", 3, "--dropout", 0.5]
-    expect("resumed", shoal("train", *words, "--held-out", 6), 0, "held_out 6; the checkpoint's was 4",
+    os.makedirs("settings/step-9")  # as a killed run leaves it
+    with open("settings/step-9/model.safetensors.tmp", "w") as file:
+        file.write("half")
+    if abs(measured("beside a half one", *small).get("loss", 0) - loss) > 1e-6:
+        fail("a checkpoint that is not complete is read")
+    expect("resumed", shoal("train", *words, "--held-out", 6), 0, "resumed from settings/step-2", "held_out 6; the checkpoint's was 4",
            "dropout 0.5; the checkpoint's was 0")
 
 
@@ -230,7 +243,8 @@ def check_settings():
     expect("masked 0", shoal("eval", *bert, "--load", "masked", "--masked", 0), 2, "masked is 0, but", "--set masked=0.15")
     llama = ["llama", *bert[1:], "--steps", 1]
     expect("all are seen", shoal("train", *llama, "--save", "seen"), 0)
-    for words in (["eval", *llama[:-2], "--load", "seen"], ["train", *llama, "--save", "seen", "--resume"]):
+    for words in (["eval", *llama[:-2], "--load", "seen"], ["train", *llama, "--save", "seen", "--resume"],
+                  ["train", *llama, "--load", "seen"], ["generate", "llama", "--load", "seen", "--prompt", "a"]):
         expect("window", shoal(*words, "--window", 4), 2, "window is 4, but seen/step-1 was made without", "leave it out")
 
 

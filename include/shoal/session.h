@@ -92,7 +92,8 @@ typedef struct shoal_parallelize_options {
   void *provider_self;
   shoal_tap_fn_t tap;
   void *tap_self;
-  bool timed;  // measure every instruction, for shoal_session_times; costs a little
+  bool timed;             // measure every instruction, for shoal_session_times; costs a little
+  const char *plan_name;  // what errors call the text of .plan, such as its file; NULL: "plan"
 } shoal_parallelize_options_t;
 
 // Plans, lowers, checks, loads and initialises (runs "init"). NULL options are all defaults. The

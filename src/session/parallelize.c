@@ -74,9 +74,9 @@ static shoal_status_t make_plan(shoal_session_t *session, const shoal_model_t *m
     SHOAL_RETURN_IF_ERROR(shoal_choices_decide(model, &options->choices, options->decision_count,
                                                options->decisions, &session->arena, &count,
                                                &decisions));
-    return shoal_plan_parse_decided("plan", options->plan, model, session->rules, world, count,
-                                    decisions, session->allocator, &session->rebuilt_plan,
-                                    &session->plan);
+    return shoal_plan_parse_decided(options->plan_name ? options->plan_name : "plan", options->plan,
+                                    model, session->rules, world, count, decisions,
+                                    session->allocator, &session->rebuilt_plan, &session->plan);
   }
   const char *cluster = NULL;
   if (options->cluster) {
