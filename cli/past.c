@@ -74,13 +74,14 @@ static bool may_differ(const char *name) {
 }
 
 // What may differ besides where training begins with the weights: which weights there are, where
-// the names of those that are missing or too many are said, and what is fed to learn from.
+// the names of those that are missing or too many are said; what is fed to learn from; how far and
+// how attention looks, for a model that is to learn longer texts.
 static bool may_begin(const char *name) {
-  static const char *const names[] = {"layers", "decoder_layers", "tied",
-                                      "masked", "typed",          "padded"};
+  static const char *const names[] = {"layers", "decoder_layers", "tied",  "masked",
+                                      "typed",  "padded",         "window"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
     if (strcmp(name, names[i]) == 0) return true;
-  return false;
+  return strncmp(name, "rotary_", strlen("rotary_")) == 0;
 }
 
 // By default it follows others, and weights that do not fit are found by their shapes.

@@ -130,8 +130,9 @@ REFUSALS = [
     ("stages clip in other numbers of summands", (), r"have \d+ and \d+ ranks with a summand of them"),
     ("too few layers for the stages", (), r"layers or blocks in a row, which are too few for \d+ stages"),
 ]
-# Least shares: of pairs that are covered, of rows that pass, of pairs of a model and a strategy.
-FLOORS = {"pairs": 0.94, "rows": 0.65, "model and strategy": 0.65}
+# Least shares: of pairs that are covered, of rows that pass, of pairs of a model and a strategy. Each refused pair costs
+# the row that finds it out.
+FLOORS = {"pairs": 0.94, "rows": 0.62, "model and strategy": 0.65}
 # Strategies that speak of marks, which no model of the zoo has: planners_annotated_test proves them.
 MARKS = {"annotated"}
 
