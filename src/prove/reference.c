@@ -110,9 +110,23 @@ static bool is_at_the_edge(const shoal_reference_t *r, int32_t value, const doub
   return found;
 }
 
+// Has a promoted run decide as the run in the model's own types did: what an op makes of floats
+// that is no float. Above all whether gradients are finite: a narrow type overflows where f64 does
+// not, and a step that one of the runs skips makes states of two histories, from which no error can
+// be told. The ranks' decisions are compared with those of the run in the model's own types.
+static void decide_as_own(shoal_reference_t *r, int32_t value, shoal_tensor_t tensor) {
+  shoal_tensor_t own;
+  if (r->side == OWN || r->failed || shoal_dtype_is_float(tensor.dtype)) return;
+  shoal_status_t status = shoal_interpreter_value(r->interpreters[OWN], value, &own);
+  r->failed = status != NULL;
+  if (!status) memcpy(tensor.data, own.data, shoal_tensor_bytes(&tensor));
+  shoal_status_free(status);
+}
+
 static void observe(void *self, const shoal_graph_t *graph, int32_t value, shoal_tensor_t tensor) {
   shoal_reference_t *r = self;
   shoal_reference_take_value(r, value, tensor);
+  decide_as_own(r, value, tensor);
   if (r->side == SHAKEN) {
     shoal_reference_shake_value(r, value, tensor);
     return;
