@@ -244,8 +244,12 @@ def check_settings():
     llama = ["llama", *bert[1:], "--steps", 1]
     expect("all are seen", shoal("train", *llama, "--save", "seen"), 0)
     for words in (["eval", *llama[:-2], "--load", "seen"], ["train", *llama, "--save", "seen", "--resume"],
-                  ["train", *llama, "--load", "seen"], ["generate", "llama", "--load", "seen", "--prompt", "a"]):
+                  ["generate", "llama", "--load", "seen", "--prompt", "a"]):
         expect("window", shoal(*words, "--window", 4), 2, "window is 4, but seen/step-1 was made without", "leave it out")
+    # Training that begins with weights may be for longer texts: the window and positions may differ, the rest may not.
+    longer = ["train", *llama, "--load", "seen"]
+    expect("a window to learn with", shoal(*longer, "--window", 4, "--rotary-factor", 2), 0)
+    expect("another norm", shoal(*longer, "--norm-eps", 0.5), 2, "norm_eps is 0.5, but seen/step-1 was made with")
 
 
 def png(width, height, pixels):
